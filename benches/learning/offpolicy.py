@@ -193,7 +193,8 @@ def share(case, _seed, _steps):
 
     from parl.envs import EnvMaker, spec_of
     from parl.runtime.gradient_allreduce import SingleLearner
-    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+    from parl.train.registry import make_algorithm, topology_of
+    from parl.train.settings import default_settings, replace
 
     torch.set_num_threads(1)
     ahead = case.endswith("/prefetch")

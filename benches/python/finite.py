@@ -34,7 +34,8 @@ def in_turns(first, second, repeats, counts):
 
 def parts(name, env, num_envs):
     from parl.envs import EnvMaker, spec_of
-    from parl.train.registry import default_settings, make_algorithm
+    from parl.train.registry import make_algorithm
+    from parl.train.settings import default_settings
 
     maker = EnvMaker(env)
     spec = spec_of(maker(1))

@@ -6,7 +6,8 @@ import pytest
 from parl.algos import sac, td3
 from parl.algos.common.noise import CorrelatedNoise
 from parl.errors import ConfigError
-from parl.train.registry import default_settings, make_algorithm, presets_of
+from parl.train.registry import make_algorithm, presets_of
+from parl.train.settings import default_settings
 from parl.types import EnvSpec
 
 CAR = EnvSpec((2,), "float32", (1,), "float32", None, "next_step", (-1.0,), (1.0,))

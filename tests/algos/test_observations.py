@@ -10,7 +10,8 @@ from batches import BOX, CAMERA, FOUR, PARTS, make_batch, observations
 from parl.algos import ddpg, dqn, sac, td3
 from parl.errors import ConfigError
 from parl.nets import Encoder, check_observations
-from parl.train.registry import default_settings, make_algorithm
+from parl.train.registry import make_algorithm
+from parl.train.settings import default_settings
 from parl.types import EnvSpec
 
 KINDS = [

@@ -9,7 +9,7 @@ from parl.algos.dqn import DQNLearner
 from parl.envs import EnvMaker, spec_of
 from parl.run import RunDirectory
 from parl.train import evaluate, train
-from parl.train.registry import resolve, table_layer
+from parl.train.settings import resolve, table_layer
 from saved_learners import learner_of
 
 COMMON = {

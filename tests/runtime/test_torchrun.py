@@ -389,7 +389,8 @@ def test_runs_of_a_single_process_refuse_several(monkeypatch, settings, freeze_a
 @pytest.mark.parametrize(("cores", "num_envs", "actors"), [(2, 8, 2), (8, 8, 6), (8, 4, 4), (64, 256, 32)])
 def test_all_processes_choose_the_same_number_of_actors(monkeypatch, cores, num_envs, actors):
     from parl.envs import EnvMaker, spec_of
-    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+    from parl.train.registry import make_algorithm, topology_of
+    from parl.train.settings import default_settings, replace
     from parl.train.topologies import off_policy
 
     monkeypatch.setattr(Group, "from_environment", lambda: Group(rank=1, size=2, local_rank=1, local_size=2))
@@ -410,7 +411,8 @@ def test_all_processes_choose_the_same_number_of_actors(monkeypatch, cores, num_
 )
 def test_processes_of_impala_share_environments_and_actors(monkeypatch, cores, num_envs, schedule, actors):
     from parl.envs import EnvMaker, spec_of
-    from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+    from parl.train.registry import make_algorithm, topology_of
+    from parl.train.settings import default_settings, replace
     from parl.train.topologies import rollouts
 
     monkeypatch.setattr(Group, "from_environment", lambda: Group(rank=1, size=2, local_rank=1, local_size=2))

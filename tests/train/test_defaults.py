@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from parl.errors import ConfigError
-from parl.train.registry import ALGORITHMS, default_settings, module_of, presets_of, topology_of
+from parl.train.registry import ALGORITHMS, module_of, presets_of, topology_of
+from parl.train.settings import default_settings
 from parl.types import EnvSpec
 
 TABLE = Path(__file__).with_name("defaults.json")

@@ -10,7 +10,8 @@ from parl.run import RunDirectory, read_metrics
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
 from parl.train import evaluate, protocol, train
 from parl.train.evaluation_protocol import evaluation_options
-from parl.train.registry import default_settings, make_algorithm
+from parl.train.registry import make_algorithm
+from parl.train.settings import default_settings
 
 GAME = {"env": "parl/MsPacman-v0", "env_options": ("obs_type=ram", "max_num_frames_per_episode=600")}
 

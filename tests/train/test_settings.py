@@ -19,16 +19,8 @@ from own_networks import NETWORKS
 
 import parl
 from parl.errors import ConfigError
-from parl.train.registry import (
-    ALGORITHMS,
-    make_algorithm,
-    module_of,
-    presets_of,
-    refuse_acting,
-    refuse_unused,
-    resolve,
-    topology_of,
-)
+from parl.train.registry import ALGORITHMS, make_algorithm, module_of, presets_of, topology_of
+from parl.train.settings import refuse_acting, refuse_unused, resolve
 from parl.types import EnvSpec
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from parl.cli import main
 from parl.train.presets import PRESETS
-from parl.train.registry import ALGORITHMS, default_settings, make_algorithm, presets_of
+from parl.train.registry import ALGORITHMS, make_algorithm, presets_of
+from parl.train.settings import default_settings
 from parl.types import EnvSpec
 
 IMAGES = EnvSpec((4, 84, 84), "uint8", (), "int64", 6, "next_step")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from parl.errors import ParlError
 from parl.train.config import keywords
-from parl.train.registry import default_settings, make_algorithm, replace, topology_of
+from parl.train.registry import make_algorithm, topology_of
+from parl.train.settings import default_settings, replace
 
 if TYPE_CHECKING:
     from parl.runtime.loop import Loop

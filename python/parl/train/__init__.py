@@ -41,27 +41,29 @@ from parl.train.options import Options
 from parl.train.playing import evaluate, kept_threads, protocol, protocol_table, record
 from parl.train.registry import (
     ALGORITHMS,
-    Layer,
     algorithm_names,
+    make_algorithm,
+    presets_of,
+    register_algorithm,
+    topology_of,
+)
+from parl.train.saved_runs import last_checkpoint_of, load, open_run, saved_learner
+from parl.train.settings import (
+    Layer,
     check_configs,
     cleared_settings,
     default_settings,
     described_functions,
-    make_algorithm,
     options_layer,
     pickled_functions,
     preset_layer,
-    presets_of,
     refuse_acting,
     refuse_unused,
-    register_algorithm,
     replace,
     resolve,
     table_layer,
     table_of,
-    topology_of,
 )
-from parl.train.saved_runs import last_checkpoint_of, load, open_run, saved_learner
 from parl.train.summary import summary_of
 from parl.train.trainer import Run, TrainingInterrupted, limits_of, run_share
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from parl.errors import ConfigError
 from parl.train.config import RunConfig, keywords, words
 from parl.train.evaluation_protocol import evaluation_options
-from parl.train.registry import Layer, class_of, topology_of
+from parl.train.registry import class_of, topology_of
+from parl.train.settings import Layer
 
 if TYPE_CHECKING:
     from gymnasium import Env

@@ -22,7 +22,7 @@ from parl.run.config import dump_toml
 from parl.run.directory import HUB
 from parl.run.integrity import describe_file, with_checksum
 from parl.runtime import policy_file
-from parl.train.registry import pickled_functions
+from parl.train.settings import pickled_functions
 
 if TYPE_CHECKING:
     from parl.train.policy import Policy

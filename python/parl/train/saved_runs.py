@@ -14,15 +14,8 @@ from parl.run.directory import is_on_hub
 from parl.train import start_states
 from parl.train.config import RunConfig
 from parl.train.environments import env_maker, evaluation_maker, probe_env
-from parl.train.registry import (
-    Layer,
-    check_known,
-    import_paths,
-    make_algorithm,
-    resolve,
-    table_layer,
-    topology_of,
-)
+from parl.train.registry import check_known, make_algorithm, topology_of
+from parl.train.settings import Layer, import_paths, resolve, table_layer
 
 if TYPE_CHECKING:
     from gymnasium import Env

@@ -38,14 +38,7 @@ from parl.train.callbacks import Callback, Evaluation, RunInfo
 from parl.train.config import words
 from parl.train.environments import env_maker, probe_env, with_dataset
 from parl.train.options import Options
-from parl.train.registry import (
-    Layer,
-    acting_settings,
-    options_layer,
-    preset_layer,
-    resolve,
-    table_of,
-)
+from parl.train.settings import Layer, acting_settings, options_layer, preset_layer, resolve, table_of
 from parl.train.trainer import Run, TrainingInterrupted
 
 try:
