@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from parl import register_algorithm
+from parl import _algorithms, register_algorithm
 from parl.algos import dqn, ppo
 from parl.algos.common.on_policy import OnPolicyConfig
 from parl.cli import main
@@ -29,7 +29,9 @@ SMALL |= {"schedule": "deterministic"}
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch):
     """Forgets what a test registers and imports."""
-    monkeypatch.setattr(registry, "ALGORITHMS", dict(registry.ALGORITHMS))
+    table = dict(registry.ALGORITHMS)
+    for module in (registry, _algorithms):
+        monkeypatch.setattr(module, "ALGORITHMS", table)
     monkeypatch.setattr(registry, "_REGISTERED", {})
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *(one for one in sys.path if one)])
     registry._entry_points.cache_clear()

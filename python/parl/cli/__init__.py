@@ -57,10 +57,9 @@ def _command(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _usage() -> str:
-    # What has registered algorithms has imported parl.train, which takes half a second.
-    table = sys.modules.get("parl.train") or importlib.import_module("parl._algorithms")
-    algorithms: list[str] = table.algorithm_names()
-    return _USAGE.format(algorithms=", ".join(algorithms))
+    from parl._algorithms import algorithm_names
+
+    return _USAGE.format(algorithms=", ".join(algorithm_names()))
 
 
 def import_modules(arguments: Sequence[str]) -> list[str]:

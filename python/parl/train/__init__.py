@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from parl import functions, pickles
+from parl._algorithms import ALGORITHMS, algorithm_names
 from parl.errors import ConfigError, UntrustedRunError, WorkerError
 from parl.run import Progress, RunDirectory, check_keys
 from parl.runtime.distributed.group import Group
@@ -39,14 +40,7 @@ from parl.train.environments import checked_evaluation_maker, env_maker, probe_e
 from parl.train.loggers import make_loggers
 from parl.train.options import Options
 from parl.train.playing import evaluate, kept_threads, protocol, protocol_table, record
-from parl.train.registry import (
-    ALGORITHMS,
-    algorithm_names,
-    make_algorithm,
-    presets_of,
-    register_algorithm,
-    topology_of,
-)
+from parl.train.registry import make_algorithm, presets_of, register_algorithm, topology_of
 from parl.train.saved_runs import last_checkpoint_of, load, open_run, saved_learner
 from parl.train.settings import (
     Layer,

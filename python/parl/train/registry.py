@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from parl._algorithms import ALGORITHMS, Entry
+from parl._algorithms import ALGORITHMS, Entry, algorithm_names
 from parl._algorithms import entry_points as _entry_points
 from parl.errors import ConfigError
 from parl.extras import install_command
@@ -105,11 +105,6 @@ def _place(algorithm: type) -> tuple[str, str]:
 
 def _shown(point: metadata.EntryPoint) -> str:
     return f"{point.value}, an entry point of {point.dist.name if point.dist else 'a package'}"
-
-
-def algorithm_names() -> list[str]:
-    """The names of all algorithms, also of entry points that are not loaded yet, sorted."""
-    return sorted({*ALGORITHMS, *_entry_points()})
 
 
 def entry(name: str) -> Entry:
