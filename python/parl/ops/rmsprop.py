@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+# Decay rate of the running mean of squared gradients.
+_DECAY = 0.99
+
 
 def rmsprop_step(
     weights: Tensor,
@@ -12,7 +15,6 @@ def rmsprop_step(
     square: Tensor,
     learning_rate: float | Tensor,
     epsilon: float,
-    decay: float = 0.99,
 ) -> None:
     """Makes one step in place: ``weights -= learning_rate * gradients / (sqrt(square) + epsilon)``.
 
@@ -22,11 +24,10 @@ def rmsprop_step(
         square: (P,) float32, running mean of their squares, changed; zeros before the first step.
         learning_rate: learning rate; for CUDA graphs as a () float32 tensor on the device.
         epsilon: added to the denominator.
-        decay: decay rate of the running mean.
 
     Source: Tieleman and Hinton (2012), lecture 6.5; epsilon is outside of the root.
     """
-    square.mul_(decay).addcmul_(gradients, gradients, value=1 - decay)
+    square.mul_(_DECAY).addcmul_(gradients, gradients, value=1 - _DECAY)
     root = torch.sqrt(square).add_(epsilon)
     if isinstance(learning_rate, Tensor):
         weights.sub_(gradients / root * learning_rate)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
+# Confidence level and number of resamples of bootstrap intervals.
+_LEVEL, _RESAMPLES = 0.95, 2_000
 
 
 def interquartile_mean(values: Numbers) -> Numbers:
@@ -34,18 +36,14 @@ def interquartile_mean(values: Numbers) -> Numbers:
 def bootstrap_interval(
     strata: Sequence[Numbers],
     statistic: Callable[[Numbers], Numbers],
-    level: float = 0.95,
-    resamples: int = 2_000,
     seed: int = 0,
 ) -> tuple[float, float]:
-    """Stratified percentile bootstrap interval of a statistic of all values together.
+    """Stratified percentile bootstrap interval, 95 %, of a statistic of all values together.
 
     Args:
         strata: values (n_i,) float64 of each stratum, such as a game or environment, whose runs are resampled
             among themselves.
         statistic: function of (resamples, n) values to (resamples,), along the last axis.
-        level: confidence level, in 0..1.
-        resamples: number of resamples.
         seed: seed of the resampling.
 
     Returns:
@@ -54,8 +52,8 @@ def bootstrap_interval(
     Source: Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
     """
     rng = np.random.default_rng(seed)
-    drawn = [values[rng.integers(len(values), size=(resamples, len(values)))] for values in strata]
-    low, high = np.quantile(statistic(np.concatenate(drawn, axis=1)), [(1 - level) / 2, (1 + level) / 2])
+    drawn = [values[rng.integers(len(values), size=(_RESAMPLES, len(values)))] for values in strata]
+    low, high = np.quantile(statistic(np.concatenate(drawn, axis=1)), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return float(low), float(high)
 
 
