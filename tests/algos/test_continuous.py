@@ -59,9 +59,9 @@ def sac_actions(networks, obs, noise):
 
 def next_noise(learner):
     """The random numbers that the next ``compute`` will draw."""
-    state = learner._generator.get_state()
+    state = learner.generator.get_state()
     noise = learner.draws(SIZE).numpy().astype(np.float64)
-    learner._generator.set_state(state)
+    learner.generator.set_state(state)
     return noise
 
 

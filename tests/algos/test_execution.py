@@ -11,7 +11,7 @@ import torch
 from batches import BOX, CAMERA, FOUR, make_batch, observations
 
 from parl.algos import dqn, sac, td3
-from parl.algos.common import critics
+from parl.algos.common import off_policy_learner
 from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.train.registry import make_algorithm, module_of
@@ -110,8 +110,7 @@ def test_a_recorded_update_gives_the_same_numbers(
     monkeypatch, fake_cuda_graph, kind, config, spec, single_learner
 ):
     """With a single learner, the graph also contains the optimizer's step."""
-    for module in (dqn, critics):
-        monkeypatch.setattr(module, "prepare", prepare_as_on_gpu)
+    monkeypatch.setattr(off_policy_learner, "prepare", prepare_as_on_gpu)
     # torch's step, as on a GPU, which does not read the norm.
     monkeypatch.setattr(adam, "_RUST_MAX_SIZE", -1)
     monkeypatch.setattr(adam, "limit_norm", functools.partial(adam.limit_norm, check=False))

@@ -44,7 +44,7 @@ quantiles (batch, actions, quantiles). iqn takes only a ``torso``.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast, get_args
 
@@ -54,18 +54,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from parl.algos.common.atari import PONG_RAM, PONG_RAM_NOTE
-from parl.algos.common.off_policy import (
-    OffPolicyAlgorithm,
-    OffPolicyConfig,
-    check_freezing,
-    check_goals,
-)
+from parl.algos.common.off_policy import OffPolicyAlgorithm, OffPolicyConfig
+from parl.algos.common.off_policy_learner import OffPolicyLearner
 from parl.algos.common.q_network import QNetwork
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import (
     check_actions,
-    check_observations,
     check_stacked,
     copy_named,
     flatten,
@@ -74,7 +69,7 @@ from parl.nets import (
     select_actions,
     silence_noise,
 )
-from parl.nets.embeddings import embed, freeze
+from parl.nets.embeddings import embed
 from parl.nets.fused import Update, may_replay
 from parl.nets.seeding import seeded
 from parl.nets.torsos import Images, ImageTorso
@@ -87,7 +82,7 @@ from parl.ops.distributions import (
     project_categorical,
     quantile_huber,
 )
-from parl.ops.execution import GraphedBatchCall, compiled, prepare
+from parl.ops.execution import compiled
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.finite import check_update
 from parl.ops.losses import huber
@@ -397,14 +392,10 @@ class DQN(OffPolicyAlgorithm):
     """Whether policies choose valid actions only, if environments report masks."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(config.algorithm_name, spec.without_mask, images=config.convolutions)
-        check_goals(config, spec)
-        check_freezing(config, spec)
+        super().__init__(config, spec)
         check_actions(config.algorithm_name, spec, "discrete")
         if config.frame_deltas and config.own is None:
             check_stacked(spec.without_mask)
-        self.config = config
-        self.spec = spec
         if config.own is not None:
             QNetwork(config, spec)  # raises its errors before the run starts
 
@@ -464,7 +455,7 @@ class QPolicy(SeededPolicy):
 
     def embed(self, images: Array) -> Array:
         """See :class:`parl.types.EmbeddingPolicy`."""
-        return embed([cast("ImageTorso", self._network.torso)], torch.from_numpy(images)).numpy()
+        return embed([self._network.image_torso], images)
 
     def act_greedily(self, observations: Observations) -> Array:
         """Returns greedy actions (N,) int64."""
@@ -509,65 +500,36 @@ class DeviceQPolicy(DevicePolicy):
         return self.epsilon_greedy(greedy, epsilon, self._actions)
 
 
-class DQNLearner:
+class DQNLearner(OffPolicyLearner):
     """Online and target network, loss, priorities and optimizer. See :class:`parl.types.Learner`."""
-
-    may_record_graph: bool = False
 
     def __init__(self, config: Config, spec: EnvSpec, seed: int, device: str) -> None:
         self._config = config
-        self._device = torch.device(device)
-        if (spec.has_images or config.distribution != "none") and self._device.type == "cpu":
+        if (spec.has_images or config.distribution != "none") and torch.device(device).type == "cpu":
             keep_freed_memory()
-        with seeded(seed, self._device):
-            self.online = QNetwork(config, spec).to(self._device)
-            self.target = QNetwork(config, spec).to(self._device)
-        online, target = flatten(self.online), flatten(self.target, gradients=False)
-        assert online.gradients is not None
-        self.weights, self.gradients = online.weights, online.gradients
-        self._target_weights = target.weights
-        self._target_weights.copy_(self.weights)
-        self._mean = torch.zeros_like(self.weights)
-        self._square = torch.zeros_like(self.weights)
-        self._updates = 0
-        self.frozen = False
+        with seeded(seed, device):
+            self.online, self.target = QNetwork(config, spec), QNetwork(config, spec)
+        super().__init__(config, self.online, self.target, seed, device)
         self._count = torch.zeros((), device=self._device)
         self._adam = FlatAdam(self.weights, self.gradients, self._mean, self._square)
-        self.generator = torch.Generator(self._device).manual_seed(seed)
-        prepare(config, self._device, self.online, self.target)
         self._loss = compiled(config, self.loss)
-        self._graphed_update = (
-            GraphedBatchCall(self._compute_and_apply, self.generator) if config.cuda_graph else None
-        )
         replay = self.online.fused and may_replay(self)
         self._update = Update(self._write_gradients, self.gradients, replay)
-        self._latest: Mapping[str, Any] = {}
 
     @property
     def network(self) -> QNetwork:
         """See :class:`parl.types.Learned`."""
         return self.online
 
-    def freeze(self) -> None:
-        """See :class:`parl.types.EmbeddingLearner`; the target network gets the online one's convolutions."""
-        if self.frozen:
-            return
-        self.frozen = True
-        part = freeze(cast("ImageTorso", self.online.torso), self.weights)
-        self._target_weights[part].copy_(self.weights[part])
-        self.gradients[part].zero_()
-        # The torso's convolutions come first.
-        rest = slice(part.stop, None)
-        self._adam = FlatAdam(self.weights[rest], self.gradients[rest], self._mean[rest], self._square[rest])
-
-    def embed(self, images: Array) -> Array:
-        """See :class:`parl.types.EmbeddingLearner`."""
-        return embed([cast("ImageTorso", self.online.torso)], torch.from_numpy(images)).cpu().numpy()
-
     @property
-    def embedding_shape(self) -> tuple[int, int]:
-        """See :class:`parl.types.EmbeddingLearner`."""
-        return 1, cast("ImageTorso", self.online.torso).embedding_size
+    def image_torsos(self) -> list[ImageTorso]:
+        """See :class:`OffPolicyLearner`."""
+        return [self.online.image_torso]
+
+    def _leave_out(self, frozen: Sequence[slice]) -> None:
+        # The torso's convolutions come first.
+        rest = slice(frozen[0].stop, None)
+        self._adam = FlatAdam(self.weights[rest], self.gradients[rest], self._mean[rest], self._square[rest])
 
     def fractions(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Returns the quantile fractions of the prediction and of the target.
@@ -687,21 +649,11 @@ class DQNLearner:
         """Sets the number of threads of torch's operations."""
         torch.set_num_threads(count)
 
-    def _compute_and_apply(self, batch: Batch) -> dict[str, Tensor]:
-        """The work of one CUDA graph: :meth:`_backward` and, if ``may_record_graph``, the optimizer step."""
-        found = self._backward(batch)
-        if self.may_record_graph:
-            self.apply_gradients()
-        return found
-
-    def step(self) -> None:
-        """Limits the norm of the gradient, makes one Adam step, and updates the target network."""
-        if self._graphed_update is None or not self.may_record_graph:
-            self.apply_gradients()
-        self.after_step()
-
     def apply_gradients(self) -> None:
-        """See :class:`parl.types.Algorithm`."""
+        """Limits the norm of the gradient and makes one Adam step.
+
+        With ``target_tau``, updates the target network too.
+        """
         config = self._config
         settings = (config.learning_rate, config.adam_epsilon, config.max_gradient_norm)
         self._adam.step(self._updates, self._count, *settings)
@@ -709,8 +661,8 @@ class DQNLearner:
             self._target_weights.lerp_(self.weights, config.target_tau)
 
     def after_step(self) -> None:
-        """See :class:`parl.types.Algorithm`."""
-        self._updates += 1
+        """Counts the update; copies the weights to the target network every ``target_period`` updates."""
+        super().after_step()
         if not self._config.target_tau and self._updates % self._config.target_period == 0:
             self._target_weights.copy_(self.weights)
 
@@ -741,26 +693,7 @@ class DQNLearner:
         copy_named(named_weights(other.online), self.online)
         self._target_weights.copy_(self.weights)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns the state that :meth:`load_state_dict` restores."""
-        return {
-            "weights": self.weights.clone(),
-            "target_weights": self._target_weights.clone(),
-            "mean": self._mean.clone(),
-            "square": self._square.clone(),
-            "updates": self._updates,
-            "generator": self.generator.get_state(),
-            "frozen": self.frozen,
-        }
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what :meth:`state_dict` returned."""
-        self.weights.copy_(state["weights"])
-        self._target_weights.copy_(state["target_weights"])
-        self._mean.copy_(state["mean"])
-        self._square.copy_(state["square"])
-        self._updates = state["updates"]
+        super().load_state_dict(state)
         self._count.fill_(self._updates)
-        self.generator.set_state(state["generator"])
-        if state.get("frozen", False):  # older checkpoints have no entry
-            self.freeze()

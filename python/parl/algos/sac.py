@@ -47,9 +47,9 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm, check_freezing, check_goals
+from parl.algos.common.off_policy import OffPolicyAlgorithm
 from parl.errors import ConfigError
-from parl.nets import check_actions, check_observations, count_of
+from parl.nets import check_actions, count_of
 from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
 from parl.ops.exploration import sample_softmax
@@ -165,14 +165,10 @@ class SAC(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(config.algorithm_name, spec, images=config.convolutions)
-        check_goals(config, spec)
-        check_freezing(config, spec)
+        super().__init__(config, spec)
         check_actions(config.algorithm_name, spec, "discrete", "continuous")
         if not spec.num_actions:
             ActionBox.from_spec(config.algorithm_name, spec)
-        self.config = config
-        self.spec = spec
         if config.own is not None:
             make_networks(config, spec)  # raises its errors before the run starts
 
@@ -278,10 +274,10 @@ class SACLearner(CriticsLearner):
         """Draws the noise of the next actions and of the actor's, (2, size, D); D = 0 if discrete."""
         config = self._config
         if self._draws_critics:
-            order = torch.randperm(config.critics, generator=self._generator, device=self._device)
+            order = torch.randperm(config.critics, generator=self.generator, device=self._device)
             self._target_critics = order[: config.target_critics]
         shape = (2, size, 0 if self._box is None else self._box.size)
-        return torch.randn(shape, generator=self._generator, device=self._device)
+        return torch.randn(shape, generator=self.generator, device=self._device)
 
     def _draw(self, obs: Any, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Samples actions (B, D) in -1..1; also returns their log-densities (B,)."""

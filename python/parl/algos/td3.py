@@ -43,8 +43,8 @@ from parl.algos.common.critics import (
     default_run,
     user_networks,
 )
-from parl.algos.common.off_policy import OffPolicyAlgorithm, check_freezing, check_goals
-from parl.nets import check_observations, count_of
+from parl.algos.common.off_policy import OffPolicyAlgorithm
+from parl.nets import count_of
 from parl.nets.seeding import seeded
 from parl.ops.bounds import check_bounds
 from parl.ops.returns import bellman_target
@@ -147,12 +147,8 @@ class TD3(OffPolicyAlgorithm):
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(config.algorithm_name, spec, images=config.convolutions)
-        check_goals(config, spec)
-        check_freezing(config, spec)
+        super().__init__(config, spec)
         ActionBox.from_spec(config.algorithm_name, spec)
-        self.config = config
-        self.spec = spec
         if config.own is not None:
             make_networks(config, spec)  # raises its errors before the run starts
 
@@ -235,7 +231,7 @@ class TD3Learner(CriticsLearner):
 
     def draws(self, size: int) -> Tensor:
         """Draws the noise of the target's actions, (1, size, D)."""
-        return torch.randn((1, size, self._box.size), generator=self._generator, device=self._device)
+        return torch.randn((1, size, self._box.size), generator=self.generator, device=self._device)
 
     @property
     def kind(self) -> bool:

@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from parl.nets.torsos import ImageTorso, is_embedding
+from parl.types import Array
 
 
-def embed(torsos: Sequence[ImageTorso], images: Tensor) -> Tensor:
-    """Returns the outputs (B, K, L) float16 of the convolutions of K torsos for images (B, ...); no gradient.
+def embed(torsos: Sequence[ImageTorso], images: Array) -> Array:
+    """Returns the outputs (B, K, L) float16 of the convolutions of K torsos for images (B, ...).
 
     They are computed in float32, on the device of the torsos.
     """
     device = next(torsos[0].parameters()).device
     with torch.inference_mode():
-        seen = images.to(device)
-        return torch.stack([torso.embed(seen) for torso in torsos], dim=1)
+        seen = torch.from_numpy(images).to(device)
+        return torch.stack([torso.embed(seen) for torso in torsos], dim=1).cpu().numpy()
 
 
 def embedding_of(observations: Any, index: int) -> Any:

@@ -17,6 +17,7 @@ import torch
 
 import parl
 from parl.algos import dqn, sac
+from parl.algos.common import off_policy_learner
 from parl.errors import ConfigError
 from parl.ops import adam, execution
 from parl.replay.cuda.replay import CudaReplay
@@ -163,7 +164,7 @@ def graphs(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(config: Any, device: Any, *modules: Any) -> None:
         execution.prepare(config, torch.device("cuda"), *modules)
 
-    monkeypatch.setattr(dqn, "prepare", prepare)
+    monkeypatch.setattr(off_policy_learner, "prepare", prepare)
 
 
 @pytest.mark.usefixtures("graphs")

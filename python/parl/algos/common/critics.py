@@ -8,8 +8,8 @@ implementations update the critics first).
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast, get_args
@@ -21,17 +21,18 @@ from torch import Tensor, nn
 
 from parl.algos.common.noise import CorrelatedNoise
 from parl.algos.common.off_policy import OffPolicyConfig
+from parl.algos.common.off_policy_learner import OffPolicyLearner
 from parl.algos.common.seeded import SeededPolicy
 from parl.errors import ConfigError
 from parl.nets import Encoder, Ensemble, check_actions, copy_named, flatten, named_weights, tensors_of
-from parl.nets.embeddings import embed, embedding_of, freeze
+from parl.nets.embeddings import embed, embedding_of
 from parl.nets.fused import Update, may_replay
 from parl.nets.torsos import Images, ImageTorso
 from parl.nets.user import UserModule, UserPart
 from parl.ops.adam import adam_step
 from parl.ops.batches import TensorBatch, batch_to_device
 from parl.ops.bounds import NO_IMAGES, check_above_zero, check_bounds, check_choices, check_hidden
-from parl.ops.execution import GraphedBatchCall, compiled, prepare
+from parl.ops.execution import compiled
 from parl.ops.finite import check_update
 from parl.ops.memory import keep_freed_memory
 from parl.types import Array, Batch, EnvSpec, Observations
@@ -358,7 +359,7 @@ class CriticsPolicy(SeededPolicy):
     def embed(self, images: Array) -> Array:
         """See :class:`parl.types.EmbeddingPolicy`: the actor's embeddings, then the critics'."""
         assert self._networks is not None
-        return embed(_torsos(self._networks), torch.from_numpy(images)).numpy()
+        return embed(_torsos(self._networks), images)
 
     def _outputs(self, observations: Observations) -> Tensor:
         """Returns the actor's outputs (N, outputs); call in inference mode."""
@@ -412,8 +413,8 @@ class CriticsPolicy(SeededPolicy):
             self.action_values = chosen.numpy(), best.numpy()
 
 
-class CriticsLearner(ABC):
-    """Base class of the learners: networks, target networks, optimizer. See :class:`parl.types.Learner`.
+class CriticsLearner(OffPolicyLearner):
+    """Base class of the learners: gradients and optimizer steps of actor and critics.
 
     Subclasses define the losses of critics and actor. No parameter gets gradients from both, so two threads
     can compute one loss each and synchronize once per update. Threads within each matrix product would
@@ -424,31 +425,14 @@ class CriticsLearner(ABC):
         gradients: (Q,) float32, of actor, extra parameters and critics.
     """
 
-    may_record_graph: bool = False
-
-    @property
-    def network(self) -> Actor | UserActor:
-        """See :class:`parl.types.Learned`."""
-        return self.networks.actor
-
     def __init__(
-        self,
-        config: CriticsConfig,
-        networks: Networks,
-        targets: Networks,
-        seed: int,
-        device: str,
+        self, config: CriticsConfig, networks: Networks, targets: Networks, seed: int, device: str
     ) -> None:
         self._settings = config
-        self._device = torch.device(device)
-        if self._device.type == "cpu" and not networks.actor.only_flattens:
+        if torch.device(device).type == "cpu" and not networks.actor.only_flattens:
             keep_freed_memory()
-        self.networks, self.targets = networks.to(self._device), targets.to(self._device)
-        flat = flatten(self.networks)
-        assert flat.gradients is not None
-        self._all_weights, self.gradients = flat.weights, flat.gradients
-        self._target_weights = flatten(self.targets, gradients=False).weights
-        self._target_weights.copy_(self._all_weights)
+        self.networks, self.targets = networks, targets
+        super().__init__(config, networks, targets, seed, device)
         critics = sum(parameter.numel() for parameter in networks.critics.parameters())
         acting = sum(parameter.numel() for parameter in networks.actor.parameters())
         # Actor and extra parameters, then critics.
@@ -456,20 +440,11 @@ class CriticsLearner(ABC):
             slice(0, len(self._all_weights) - critics),
             slice(len(self._all_weights) - critics, None),
         )
-        self.weights = self._all_weights if config.sends_critics else self._all_weights[:acting]
-        self.frozen = False
-        self._mean = torch.zeros_like(self._all_weights)
-        self._square = torch.zeros_like(self._all_weights)
-        self._updates = 0
+        if not config.sends_critics:
+            self.weights = self._all_weights[:acting]
         # Optimizer steps of the actor and of the critics, on the device, where CUDA graphs read them.
         self._counts = torch.zeros(2, device=self._device)
-        self._generator = torch.Generator(self._device).manual_seed(seed)
-        prepare(config, self._device, self.networks, self.targets)
         self._losses = (compiled(config, self.critics_loss), compiled(config, self.actor_loss))
-        self._graphed_update = (
-            GraphedBatchCall(self._compute_and_apply, self._generator) if config.cuda_graph else None
-        )
-        self._latest: dict[str, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
         # Indices of the critics that the targets use, if they are drawn anew for each update.
         self._target_critics: Tensor | None = None
@@ -491,27 +466,21 @@ class CriticsLearner(ABC):
             Update(self._compute_actor, self._actor_gradients, replay),
         )
 
-    def freeze(self) -> None:
-        """See :class:`parl.types.EmbeddingLearner`; target networks get the convolutions of the others."""
-        if self.frozen:
-            return
-        self.frozen = True
-        actor, critics = (freeze(torso, self._all_weights) for torso in _torsos(self.networks))
-        for part in (actor, critics):
-            self._target_weights[part].copy_(self._all_weights[part])
-            self.gradients[part].zero_()
+    @property
+    def network(self) -> Actor | UserActor:
+        """See :class:`parl.types.Learned`."""
+        return self.networks.actor
+
+    @property
+    def image_torsos(self) -> list[ImageTorso]:
+        """See :class:`OffPolicyLearner`."""
+        return _torsos(self.networks)
+
+    def _leave_out(self, frozen: Sequence[slice]) -> None:
+        actor, critics = frozen
         # An encoder's convolutions come first in each part.
         self._actor = slice(actor.stop, self._actor.stop)
         self._critics = slice(critics.stop, self._critics.stop)
-
-    def embed(self, images: Array) -> Array:
-        """See :class:`parl.types.EmbeddingLearner`."""
-        return embed(_torsos(self.networks), torch.from_numpy(images)).cpu().numpy()
-
-    @property
-    def embedding_shape(self) -> tuple[int, int]:
-        """See :class:`parl.types.EmbeddingLearner`."""
-        return 2, _torsos(self.networks)[0].embedding_size
 
     @abstractmethod
     def draws(self, size: int) -> Tensor:
@@ -568,13 +537,6 @@ class CriticsLearner(ABC):
     def kind(self) -> Hashable:
         """What differs between updates besides the batch; one CUDA graph is recorded for each value."""
         return None
-
-    def _compute_and_apply(self, batch: Batch) -> dict[str, Tensor]:
-        """The work of one CUDA graph: :meth:`_backward` and, if ``may_record_graph``, the optimizer step."""
-        found = self._backward(batch)
-        if self.may_record_graph:
-            self.apply_gradients()
-        return found
 
     def _backward(self, batch: Batch) -> dict[str, Any]:
         """Writes the gradients; returns priorities (B,) and metrics."""
@@ -636,14 +598,8 @@ class CriticsLearner(ABC):
         """Updates a part of the target networks (Polyak averaging)."""
         self._target_weights[part].lerp_(self._all_weights[part], self._settings.target_tau)
 
-    def step(self) -> None:
-        """Makes one Adam step on all parameters and updates the target networks."""
-        if self._graphed_update is None or not self.may_record_graph:
-            self.apply_gradients()
-        self.after_step()
-
     def apply_gradients(self) -> None:
-        """The part of :meth:`step` that runs on the device; can be captured in a graph."""
+        """Makes one Adam step on all parameters and updates the critics' target networks."""
         waiting = self._pool.submit(self.optimize_actor) if self._pool else None
         self.optimize_critics()
         self.update_targets(self._critics)
@@ -651,10 +607,6 @@ class CriticsLearner(ABC):
             self.optimize_actor()
         else:
             waiting.result()
-
-    def after_step(self) -> None:
-        """The rest of :meth:`step`: counts the update."""
-        self._updates += 1
 
     def metrics(self) -> dict[str, float]:
         """Returns metrics of the latest update."""
@@ -667,25 +619,9 @@ class CriticsLearner(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state that :meth:`load_state_dict` restores."""
-        return {
-            "weights": self._all_weights.clone(),
-            "target_weights": self._target_weights.clone(),
-            "mean": self._mean.clone(),
-            "square": self._square.clone(),
-            "updates": self._updates,
-            "counts": self._counts.clone(),
-            "generator": self._generator.get_state(),
-            "frozen": self.frozen,
-        }
+        return super().state_dict() | {"counts": self._counts.clone()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores what :meth:`state_dict` returned."""
-        self._all_weights.copy_(state["weights"])
-        self._target_weights.copy_(state["target_weights"])
-        self._mean.copy_(state["mean"])
-        self._square.copy_(state["square"])
-        self._updates = state["updates"]
+        super().load_state_dict(state)
         self._counts.copy_(state["counts"])
-        self._generator.set_state(state["generator"])
-        if state.get("frozen", False):  # older checkpoints have no entry
-            self.freeze()

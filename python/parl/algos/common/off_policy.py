@@ -10,6 +10,7 @@ import numpy as np
 
 from parl.algos.common.networks import NetworkConfig
 from parl.errors import ConfigError
+from parl.nets import check_observations
 from parl.ops.bounds import NO_IMAGES, check_bounds, check_choices
 from parl.ops.execution import Precision
 from parl.ops.schedules import linear
@@ -127,7 +128,7 @@ class OffPolicyConfig(NetworkConfig):
             )
 
 
-def check_goals(config: OffPolicyConfig, spec: EnvSpec) -> None:
+def _check_goals(config: OffPolicyConfig, spec: EnvSpec) -> None:
     """Refuses ``config.goals`` if observations have no goals.
 
     Raises:
@@ -143,7 +144,7 @@ def check_goals(config: OffPolicyConfig, spec: EnvSpec) -> None:
         )
 
 
-def check_freezing(config: OffPolicyConfig, spec: EnvSpec) -> None:
+def _check_freezing(config: OffPolicyConfig, spec: EnvSpec) -> None:
     """Refuses ``config.freeze_after`` for dictionaries with images.
 
     Raises:
@@ -158,10 +159,18 @@ def check_freezing(config: OffPolicyConfig, spec: EnvSpec) -> None:
 
 
 class OffPolicyAlgorithm:
-    """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`."""
+    """Base class of off-policy algorithms: settings of the replay. See :class:`parl.types.Algorithm`.
 
-    config: Any
-    spec: EnvSpec
+    Raises:
+        ConfigError: a setting does not suit the environment, or its kind of observations is not supported.
+    """
+
+    def __init__(self, config: OffPolicyConfig, spec: EnvSpec) -> None:
+        check_observations(config.algorithm_name, spec.without_mask, images=config.convolutions)
+        _check_goals(config, spec)
+        _check_freezing(config, spec)
+        self.config: Any = config
+        self.spec = spec
 
     @property
     def freeze_after(self) -> int:

@@ -25,6 +25,7 @@ from parl.nets.embeddings import embedding_of
 from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
 from parl.nets.masks import mask_logits, without_mask
+from parl.nets.torsos import ImageTorso
 from parl.nets.user import UserModule
 from parl.ops.distributions import atom_values, initial_logits, midpoints
 from parl.ops.execution import ExecutionModule, autocast_bf16
@@ -102,6 +103,11 @@ class QNetwork(ExecutionModule):
     def fused(self) -> bool:
         """Whether the whole network is one fused operation of :mod:`parl.nets.fused`."""
         return self._dense is not None and not self.torch_only
+
+    @property
+    def image_torso(self) -> ImageTorso:
+        """The torso of observations that are one image."""
+        return cast("ImageTorso", self.torso)
 
     def act(self, observations: Observations) -> Array:
         """Returns action values (B, A) for observations (B, ...), both numpy; no gradient.
