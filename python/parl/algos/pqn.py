@@ -27,13 +27,13 @@ from torch import Tensor, nn
 from parl.algos.common.atari import PONG_RAM, PONG_RAM_NOTE
 from parl.algos.common.on_policy import (
     Average,
+    OnPolicyAlgorithm,
     OnPolicyConfig,
     OnPolicyLearner,
-    check_recordable,
     check_vectors,
 )
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
-from parl.nets import MLP, check_actions, check_observations, flatten, make_torso
+from parl.nets import MLP, check_actions, flatten, make_torso
 from parl.nets.fused import MLPWithHeads
 from parl.nets.fused.layers import head
 from parl.nets.normalizer import Flattener
@@ -306,7 +306,7 @@ class PQNLearner(OnPolicyLearner):
         return updates
 
 
-class PQN:
+class PQN(OnPolicyAlgorithm):
     """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`.
 
     Raises:
@@ -314,28 +314,11 @@ class PQN:
     """
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
-        check_observations(config.algorithm_name, spec, images=config.convolutions)
+        super().__init__(config, spec)
         check_vectors(config, spec)
         check_actions(config.algorithm_name, spec, "discrete")
-        self.config = config
-        self.spec = spec
         if config.own is not None:
             QNetwork(config, spec)  # raises its errors before the run starts
-
-    @property
-    def rollout_steps(self) -> int:
-        """T, vector steps in a rollout."""
-        return self.config.rollout_steps
-
-    @property
-    def memory(self) -> int:
-        """0: there is no recurrent state."""
-        return 0
-
-    @property
-    def shareable(self) -> bool:
-        """See :class:`parl.types.RolloutAlgorithm`."""
-        return not (self.config.normalize_observations or self.config.normalize_rewards)
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> PQNPolicy:
         """The policy of one actor."""
@@ -344,15 +327,6 @@ class PQN:
     def make_learner(self, seed: int, device: str) -> PQNLearner:
         """A learner with weights drawn from ``seed``."""
         return PQNLearner(self.config, self.spec, seed, device)
-
-    @property
-    def records_updates(self) -> bool:
-        """See :class:`parl.types.RolloutAlgorithm`."""
-        return self.config.cuda_graph
-
-    def check_device(self, grouped: bool) -> None:
-        """See :class:`parl.types.RolloutAlgorithm`."""
-        check_recordable(self.config, grouped)
 
     def make_device_policy(self, learner: PQNLearner, seed: int) -> DevicePQNPolicy:
         """See :class:`parl.types.RolloutAlgorithm`."""

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from parl.algos.common.on_policy import OnPolicyConfig, OnPolicyLearner, check_recordable, check_vectors
+from parl.algos.common.on_policy import OnPolicyAlgorithm, OnPolicyConfig, OnPolicyLearner, check_vectors
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import check_observations, flatten, warn_unreached_bounds
+from parl.nets import flatten, warn_unreached_bounds
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
 from parl.nets.masks import MaskedActorCritic, MaskedRecurrentActorCritic, MaskedRows, MaskedUserActorCritic
 from parl.nets.observations import DictTorso, RowTorso
@@ -24,7 +24,7 @@ from parl.nets.user import UserInputs
 from parl.ops.bounds import check_bounds, check_choices
 from parl.ops.exploration import sample_softmax
 from parl.ops.policies import LOG_SQRT_2PI, categorical, gaussian, multi_categorical
-from parl.types import Array, EnvSpec, ObservationKind, Observations, Rollout, rows_of
+from parl.types import Array, EnvSpec, Observations, Rollout, rows_of
 
 Network = ActorCritic | UserActorCritic | RecurrentActorCritic
 
@@ -328,41 +328,27 @@ class ActorCriticLearner(OnPolicyLearner):
         return self.network.step(rollout.final_obs, memory)[1]
 
 
-class ActorCriticAlgorithm:
+class ActorCriticAlgorithm(OnPolicyAlgorithm):
     """Creates policies and learners. See :class:`parl.types.RolloutAlgorithm`."""
 
     learner: type[ActorCriticLearner]
-    kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
     takes_masks: bool = True
     """Whether policies choose valid actions only, if environments report masks."""
     explores: bool = True
     """Whether it learns from actions that its own policy draws."""
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
-        name = config.algorithm_name
-        check_observations(name, spec.without_mask, self.kinds, config.convolutions)
+        super().__init__(config, spec)
         check_vectors(config, spec, images=config.own is None and not config.lstm)
-        self.config = config
-        self.spec = spec
         if config.own is not None:
             make_network(config, spec)  # raises its errors before the run starts
         elif self.explores:
-            warn_unreached_bounds(name, spec, math.exp(config.initial_log_std))
-
-    @property
-    def rollout_steps(self) -> int:
-        """T, vector steps in a rollout."""
-        return self.config.rollout_steps
+            warn_unreached_bounds(config.algorithm_name, spec, math.exp(config.initial_log_std))
 
     @property
     def memory(self) -> int:
         """H, width of the LSTM; 0 without one."""
         return self.config.lstm
-
-    @property
-    def shareable(self) -> bool:
-        """See :class:`parl.types.RolloutAlgorithm`."""
-        return not (self.config.normalize_observations or self.config.normalize_rewards)
 
     def make_policy(self, actor: int, actors: int, num_envs: int, seed: int) -> StochasticPolicy:
         """The policy of one actor."""
@@ -373,16 +359,11 @@ class ActorCriticAlgorithm:
         """A learner with weights drawn from ``seed``."""
         return self.learner(self.config, self.spec, seed, device)
 
-    @property
-    def records_updates(self) -> bool:
-        """See :class:`parl.types.RolloutAlgorithm`."""
-        return self.config.cuda_graph
-
     def check_device(self, grouped: bool) -> None:
         """See :class:`parl.types.RolloutAlgorithm`."""
         if self.config.lstm:
             raise ConfigError(f"lstm = {self.config.lstm} needs environments on the CPU: leave it at 0")
-        check_recordable(self.config, grouped)
+        super().check_device(grouped)
 
     def make_device_policy(self, learner: ActorCriticLearner, seed: int) -> DeviceStochasticPolicy:
         """See :class:`parl.types.RolloutAlgorithm`."""

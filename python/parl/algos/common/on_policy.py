@@ -14,7 +14,14 @@ from torch import Tensor, nn
 from parl._native import all_finite
 from parl.algos.common.networks import NetworkConfig
 from parl.errors import ConfigError, NonFiniteError
-from parl.nets import check_stacked, check_vector, copy_named, flatten, named_weights
+from parl.nets import (
+    check_observations,
+    check_stacked,
+    check_vector,
+    copy_named,
+    flatten,
+    named_weights,
+)
 from parl.nets.fused import Update, may_replay
 from parl.nets.normalizer import Flattener, RewardScaler, RunningMoments
 from parl.nets.seeding import seeded
@@ -25,7 +32,7 @@ from parl.ops.execution import ExecutionModule, Precision
 from parl.ops.finite import check_state, with_metrics
 from parl.ops.memory import keep_freed_memory
 from parl.ops.rmsprop import rmsprop_step
-from parl.types import EnvSpec, Rollout
+from parl.types import EnvSpec, ObservationKind, Rollout
 
 # Largest number of observations in a forward pass without gradients; and, on a CPU, of their elements, which
 # are 64 MB of floats.
@@ -106,26 +113,6 @@ class OnPolicyConfig(NetworkConfig):
         check_hidden(self)
 
 
-def check_recordable(config: Any, grouped: bool) -> None:
-    """Refuses settings that need numbers on the host between updates, if ``config.cuda_graph`` is set.
-
-    Raises:
-        ConfigError: names the setting.
-    """
-    if not config.cuda_graph:
-        return
-    off = {"normalize_observations": False, "normalize_rewards": False, "target_kl": 0.0}
-    off |= {"window": 0, "env_groups": 1}
-    for name, value in off.items():
-        if getattr(config, name, value) != value:
-            raise ConfigError(
-                f"{name} = {getattr(config, name)} needs the host between updates: it does not go with "
-                "cuda_graph = True"
-            )
-    if grouped:
-        raise ConfigError("cuda_graph = True is not supported with several learner processes")
-
-
 def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -> None:
     """Refuses settings for vectors if the observations are not vectors.
 
@@ -141,6 +128,65 @@ def check_vectors(config: OnPolicyConfig, spec: EnvSpec, images: bool = False) -
         check_vector("normalize_observations", spec)
     if config.frame_deltas:
         check_stacked(spec)
+
+
+class OnPolicyAlgorithm:
+    """Base class of on-policy algorithms: settings of rollouts. See :class:`parl.types.RolloutAlgorithm`.
+
+    Raises:
+        ConfigError: the kind of observations is not supported.
+    """
+
+    kinds: tuple[ObservationKind, ...] = ("vector", "image", "dict")
+    """Kinds of observations that the algorithm supports."""
+
+    def __init__(self, config: OnPolicyConfig, spec: EnvSpec) -> None:
+        check_observations(config.algorithm_name, spec.without_mask, self.kinds, config.convolutions)
+        self.config: Any = config
+        self.spec = spec
+
+    @property
+    def rollout_steps(self) -> int:
+        """T, vector steps in a rollout."""
+        return self.config.rollout_steps
+
+    @property
+    def memory(self) -> int:
+        """0: there is no recurrent state."""
+        return 0
+
+    @property
+    def shareable(self) -> bool:
+        """See :class:`parl.types.RolloutAlgorithm`."""
+        return not (self.config.normalize_observations or self.config.normalize_rewards)
+
+    @property
+    def records_updates(self) -> bool:
+        """See :class:`parl.types.RolloutAlgorithm`."""
+        return self.config.cuda_graph
+
+    def check_device(self, grouped: bool) -> None:
+        """Refuses settings that need numbers on the host between updates, if ``cuda_graph`` is set.
+
+        Args:
+            grouped: whether several processes train together.
+
+        Raises:
+            ConfigError: names the setting.
+        """
+        config = self.config
+        if not config.cuda_graph:
+            return
+        off = {"normalize_observations": False, "normalize_rewards": False, "target_kl": 0.0}
+        off |= {"window": 0, "env_groups": 1}
+        for name, value in off.items():
+            if getattr(config, name, value) != value:
+                raise ConfigError(
+                    f"{name} = {getattr(config, name)} needs the host between updates: it does not go with "
+                    "cuda_graph = True"
+                )
+        if grouped:
+            raise ConfigError("cuda_graph = True is not supported with several learner processes")
 
 
 class OnPolicyLearner(ABC):
