@@ -8,13 +8,12 @@ import pytest
 import torch
 
 from parl.algos import a2c, dqn, ppo
-from parl.envs import rows_of
 from parl.nets import tensors_of
 from parl.nets.masks import MaskedRows, mask_logits, without_mask
 from parl.ops.batches import TensorBatch
 from parl.ops.exploration import epsilon_greedy
 from parl.ops.policies import categorical, multi_categorical
-from parl.types import MASK, EnvSpec
+from parl.types import MASK, EnvSpec, rows_of
 
 PLAIN = EnvSpec((4,), "float32", (), "int64", 3, "next_step")
 SPEC = dataclasses.replace(

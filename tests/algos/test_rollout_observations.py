@@ -12,10 +12,11 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from rollouts import BOX, SPEC, no_averaging
 
 from parl.algos import a2c, bc, impala, ppo, pqn
-from parl.envs import Rows, rows_of, spec_of
+from parl.envs import Rows, spec_of
 from parl.errors import ConfigError
 from parl.nets.observations import DictTorso, RowTorso
 from parl.runtime.on_policy.rollout import RolloutActor, RolloutBuffer
+from parl.types import rows_of
 
 torch.set_num_threads(1)
 PARTED = dataclasses.replace(SPEC, observation_shape=(), observation_parts=CAMERA)

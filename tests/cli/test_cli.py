@@ -5,6 +5,7 @@ Some tests start a process or a fork; the others call :func:`main` in this one.
 
 import contextlib
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -18,6 +19,7 @@ import time
 import pytest
 
 import forked
+from parl import cli
 from parl.cli import _COMMANDS, main
 from parl.cli.runs import summarize
 from parl.cli.settings import GROUPS
@@ -330,6 +332,18 @@ def test_an_error_of_the_program_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("parl.run.doctor.report", lambda: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         main(["doctor"])
+
+
+@pytest.mark.parametrize(("number", "status"), [(errno.EIO, 130), (errno.EPIPE, 0), (errno.ENOSPC, 1)])
+def test_a_closed_terminal_is_an_interrupt(number, status, monkeypatch):
+    """After SIGHUP the run is saved, and its last lines cannot be printed."""
+
+    def run(words):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(cli, "_run", run)
+    monkeypatch.setattr(cli, "close_broken_streams", lambda: number != errno.ENOSPC)
+    assert main([]) == status
 
 
 @pytest.mark.parametrize("command", ["train ppo --help", "doctor"])

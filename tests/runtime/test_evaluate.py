@@ -265,8 +265,10 @@ def test_few_environments_exist_at_a_time_with_a_goal(monkeypatch):
     assert Existing.most <= 1 + 16
 
 
-def test_processes_play_in_rounds_too(monkeypatch):
+@pytest.mark.parametrize(("cores", "size"), [(2, 2), (3, 3), (5, 4)])
+def test_processes_play_in_rounds_too_of_as_many_as_there_are_cores(cores, size, monkeypatch):
     monkeypatch.setattr(evaluate, "_SEPARATE_ENVS_MAX", 2)
+    monkeypatch.setattr(evaluate, "usable_cores", lambda: cores)
 
     def make(num_envs):
         return gymnasium.vector.AsyncVectorEnv([make_cart_pole] * num_envs)
@@ -275,9 +277,18 @@ def test_processes_play_in_rounds_too(monkeypatch):
     spec = spec_of(EnvMaker("CartPole-v1")(1))
     policy = DQN(Config(hidden=(16,)), spec).make_policy(0, 1, 1, 0)
     evaluator = Evaluator(maker, policy, spec)
-    assert evaluator.play(3, 40).tolist() == [play_one(policy, 40 + index) for index in range(3)]
-    assert [*evaluator._envs] == [2]
+    assert evaluator.play(4, 40).tolist() == [play_one(policy, 40 + index) for index in range(4)]
+    assert [*evaluator._envs] == [size]
     evaluator.close()
+
+
+def test_environments_of_an_id_are_recognized_whose_function_gymnasium_has_used_up():
+    """Gymnasium 1.1 and 1.2 pass it by a generator."""
+    env = gymnasium.vector.SyncVectorEnv(one for one in [make_cart_pole] * 20)
+    assert evaluate._number_of_makers(env) is None
+    env.spec = gymnasium.spec("CartPole-v1")
+    assert evaluate._number_of_makers(env) == 1
+    env.close()
 
 
 def make_cart_pole():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -125,11 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except KeyboardInterrupt as error:
-        print(f"parl: {error}" if str(error) else "parl: interrupted", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the terminal may be closed
+            print(f"parl: {error}" if str(error) else "parl: interrupted", file=sys.stderr)
         return 130  # As shells report a program ended by SIGINT.
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and close_broken_streams():
-            return 0
+        is_closed = isinstance(error, OSError) and error.errno == errno.EIO  # the terminal, see SIGHUP
+        if (is_closed or isinstance(error, BrokenPipeError)) and close_broken_streams():
+            return 130 if is_closed else 0
         message = message_of(error)
         if message is None:
             raise

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from parl import pickles
 from parl.errors import RunDirectoryError
@@ -55,9 +54,11 @@ def write(
 
     state = learner.state_dict()
     check_state(state, "the learner cannot be saved")
-    buffer = io.BytesIO()
-    torch.save(state, buffer)  # into a file it does not report each failed write, nor its cause
-    (folder / "learner.pt").write_bytes(buffer.getbuffer())
+    with (folder / "learner.pt").open("wb") as file:
+        writer = _Writer(file)
+        torch.save(state, writer)
+        if writer.error is not None:
+            raise writer.error
     if replay is not None:
         replay.save(folder / "replay.bin")
     for index, actor in enumerate(actors):
@@ -68,6 +69,26 @@ def write(
         (folder / _actor_file(index, states.is_pickle(actor))).write_bytes(actor)
     record = {"format": FORMAT, **counters, "actors_saved": [state is not None for state in actors]}
     (folder / "counters.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+class _Writer:
+    """A file for ``torch.save``, which hides the cause of a failed write: keeps the first error."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Writes ``data`` unless a write has failed before; returns its size in bytes."""
+        if self.error is None:
+            try:
+                self._file.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """Does nothing: closing the file writes the rest."""
 
 
 def read(folder: Path, trusted: bool = False) -> Checkpoint:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points, successes
+from parl.envs import EnvMaker, FiniteCheck, Observer, games_over, points, successes, usable_cores
 from parl.types import EnvSpec, Policy, RecurrentPolicy
 
 # Largest number of environments; more episodes are played in rounds.
@@ -89,9 +89,18 @@ def _number_of_makers(env: Any) -> int | None:
     if not isinstance(own, SyncVectorEnv | AsyncVectorEnv):
         return None
     functions = [id(one) for one in own.env_fns]
+    if not functions and own.spec is not None and own.num_envs > 1:
+        return 1  # Gymnasium 1.1 and 1.2 pass the function of an id by a generator, which is used up
     count = len(set(functions))
     repeated = all(one == functions[index % count] for index, one in enumerate(functions))
     return count if repeated and count < len(functions) else None
+
+
+def _has_processes(env: Any) -> bool:
+    """Whether each environment is a process."""
+    from gymnasium.vector import AsyncVectorEnv
+
+    return isinstance(env.unwrapped, AsyncVectorEnv)
 
 
 def _steps_in_turn(env: Any) -> bool:
@@ -119,7 +128,8 @@ class Evaluator:
     clipped, it counts the game's points.
 
     At most 16 environments exist at a time if each is an object or a process of its own and the same function
-    makes all. The returns do not depend on that number.
+    makes all, or as many as there are cores if these are more and each is a process. The returns do not
+    depend on that number.
 
     Args:
         maker: makes the environments.
@@ -187,12 +197,15 @@ class Evaluator:
         if episodes <= most:
             return None
         if most not in self._round_sizes:
-            makers = _number_of_makers(self._env(most))
+            env = self._env(most)
+            makers = _number_of_makers(env)
+            limit = max(most, usable_cores()) if _has_processes(env) else most
             # A multiple, so that each function makes the environments of the same episodes as without rounds.
-            self._round_sizes[most] = most // makers * makers if makers else None
-            if makers is None and goal is None:
+            self._round_sizes[most] = size = limit // makers * makers if makers else None
+            if size != most and goal is None:
                 self._envs.pop(most).close()
-        return self._round_sizes[most]
+        size = self._round_sizes[most]
+        return size if size is not None and episodes > size else None
 
     def _round(self, env: Any, count: int, seed: int) -> np.ndarray[Any, Any]:
         """Plays ``count`` episodes in the first of the environments; returns their returns."""

@@ -393,8 +393,8 @@ class Trainer:
                 self._log(loop, log)
             solved: bool | None = None  # None without an evaluation
             if config.evaluation_episodes and (over or self._evaluation_is_due(loop)):
-                if over and config.schedule == "deterministic" and loop.env_steps > self._saved_at:
-                    # It may have no checkpoint yet, and the process may be killed if environments are large.
+                if over and config.schedule == "deterministic" and not self._is_saved:
+                    # The process may be killed if the environments of an evaluation are large.
                     self._write_checkpoint(loop, None, loop.save)
                 before = self._episodes_played, self._evaluated_at, self._evaluation_return
                 try:
@@ -611,7 +611,7 @@ class _signals:  # noqa: N801 - a context manager, used like a function
     """Context: the first SIGINT, SIGTERM or SIGHUP calls ``action``, another SIGINT raises KeyboardInterrupt.
 
     SIGHUP is left as it is if it is handled or ignored, as under nohup. Processes that are forked in the
-    context, such as those of an environment, ignore all three.
+    context, such as those of an environment, ignore SIGINT and SIGHUP; SIGTERM ends them after some seconds.
 
     If the training loop does not call :meth:`acknowledge` within ``answer_s()`` seconds after an interrupt,
     for example because an environment in this process hangs, :class:`_InterruptTimeout` is raised in the main
@@ -661,6 +661,11 @@ class _signals:  # noqa: N801 - a context manager, used like a function
 
     def _handle(self, number: int, frame: object) -> None:
         if os.getpid() != self._process:
+            if number == signal.SIGTERM:
+                # Of terminate(), or of all processes of the run, which the driver saves meanwhile.
+                end = threading.Timer(_ANSWER_S, os._exit, (128 + number,))
+                end.daemon = True
+                end.start()
             return
         if self._timed_out:
             self._timed_out = False
