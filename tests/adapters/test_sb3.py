@@ -396,12 +396,25 @@ def test_equal_seeds_give_equal_weights():
 
 
 @pytest.mark.parametrize(("options", "rows"), [({"n_steps": 3}, 3), ({"optimize_memory_usage": True}, 2)])
-def test_buffers_that_hold_no_whole_transition_are_refused(options, rows):
-    """No row could ever be sampled, so that ``learn`` would end without an update."""
+def test_buffers_that_hold_no_whole_transition_take_no_rows(options, rows):
+    """None could ever be sampled, so that ``learn`` would end without an update."""
     space, actions = spaces.Box(-1, 1, (3,), np.float32), spaces.Discrete(2)
     short = {"n_envs": 4, "handle_timeout_termination": False, **options}
-    with pytest.raises(
-        ValueError, match=f"holds {rows - 1} rows of each of 4 environments, expected at least"
-    ):
-        UniformReplayBuffer(4 * rows - 1, space, actions, device="cpu", **short)
-    UniformReplayBuffer(4 * rows, space, actions, device="cpu", **short)
+    step = [np.zeros((4, 3)), np.zeros((4, 3)), np.zeros((4, 1)), np.zeros(4), np.zeros(4), [{}] * 4]
+    buffer = UniformReplayBuffer(4 * rows - 1, space, actions, device="cpu", **short)
+    with pytest.raises(ValueError, match=f"holds {rows - 1} rows of each of 4 environments, expected at"):
+        buffer.add(*step)
+    buffer = UniformReplayBuffer(4 * rows, space, actions, device="cpu", **short)
+    for _ in range(rows):
+        buffer.add(*step)
+    assert buffer.replay.sampleable
+
+
+def test_a_model_is_loaded_with_a_buffer_of_one_row_to_play(tmp_path):
+    """As scripts that only evaluate do."""
+    env = DummyVecEnv([lambda: Counter(0)])
+    model = PrioritizedDQN("MlpPolicy", env, **SMALL, replay_buffer_kwargs={"n_steps": 3})
+    model.save(tmp_path / "model")
+    loaded = PrioritizedDQN.load(tmp_path / "model", custom_objects={"buffer_size": 1})
+    observation = np.zeros((1, 3), np.float32)
+    assert loaded.predict(observation)[0].shape == (1,)

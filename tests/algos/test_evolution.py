@@ -56,12 +56,6 @@ def test_actions_do_not_depend_on_the_other_networks_of_a_batch(hidden):
     np.testing.assert_array_equal(twice.act(obs[[30, 3]]), whole[[30, 3]])
 
 
-@pytest.mark.parametrize(("kind", "config"), [(es.ES, es.Config()), (ga.GA, ga.Config())])
-def test_bounds_that_the_first_policies_do_not_reach_are_warned_of(kind, config):
-    with pytest.warns(UserWarning, match="actions are in -200..-100, but those of the first policy are"):
-        kind(config, replace(BOX, action_low=(-200.0,), action_high=(-100.0,)))
-
-
 def test_actions_outside_of_training_are_clipped_to_the_bounds_as_in_training():
     """Generations clip actions before each step; evaluations and ``predict`` take those of the policy."""
     bounded = replace(BOX, action_low=(-0.1, -np.inf), action_high=(0.2, 0.3))

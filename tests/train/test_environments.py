@@ -3,6 +3,7 @@
 import functools
 import json
 import sys
+import warnings
 
 import gymnasium
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from gymnasium.spaces import Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+import parl
 from parl.errors import ConfigError, UntrustedRunError
 from parl.run import RunDirectory, read_metrics
 from parl.train import evaluate, load, protocol, record, resume, train
@@ -318,3 +320,37 @@ def test_a_loaded_policy_keeps_wrappers_that_are_text_or_says_which_it_cannot_ap
     with pytest.raises(ConfigError, match=r"wrappers <lambda> are functions .* or trust=True without env"):
         load(run.path, env="CartPole-v1")
     assert load(run.path, env=lambda: gymnasium.make("CartPole-v1")).env_maker(1).num_envs == 1
+
+
+class Far(gymnasium.Env):
+    """Its actions are in 100..200."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,))
+    action_space = gymnasium.spaces.Box(100, 200, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), float(action[0]), bool(self.np_random.random() < 0.2), False, {}
+
+
+@pytest.mark.parametrize("name", ["a2c", "es"])
+def test_bounds_that_the_first_policy_does_not_reach_are_warned_of(name, tmp_path):
+    """All actions would be clipped to one bound, so that nothing can be learned. Once, where a run begins."""
+    options = {"total_steps": 64, "hidden": (8,), "num_envs": 2, "schedule": "deterministic", "quiet": True}
+    options |= {"evaluation_episodes": 0, "runs": str(tmp_path)}
+    with pytest.warns(
+        UserWarning, match=f"{name}: actions are in 100..200, but those of the first"
+    ) as warned:
+        run = train(name, Far, **options)
+    assert [one.filename for one in warned] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parl.load(run.path, "last", env=Far)
+        train(name, Far, **options, init_from=str(run.path))
+        rescale = "gymnasium.wrappers:RescaleAction(min_action=-1.0,max_action=1.0)"
+        train(name, Far, wrappers=(rescale,), **options)
+        if name == "a2c":
+            train(name, Far, initial_log_std=4.0, **options)

@@ -123,12 +123,8 @@ class UniformReplayBuffer(ReplayBuffer):
         # Not ReplayBuffer.__init__, which allocates arrays.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(int(buffer_size) // n_envs, 1)
-        rows = n_steps + int(optimize_memory_usage)
-        if self.buffer_size < rows:
-            raise ValueError(
-                f"buffer_size {buffer_size} holds {self.buffer_size} rows of each of {n_envs} environments, "
-                f"expected at least {rows}: n_steps is {n_steps}"
-            )
+        # A smaller buffer is for models that are loaded to play: no row can be added to it.
+        self._least_rows = n_steps + int(optimize_memory_usage)
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.n_steps, self.gamma = n_steps, gamma
@@ -198,9 +194,15 @@ class UniformReplayBuffer(ReplayBuffer):
             infos: one dict per environment, of which ``TimeLimit.truncated`` is read.
 
         Raises:
-            ValueError: a shape or dtype does not match the spaces.
+            ValueError: a shape or dtype does not match the spaces, or the buffer holds fewer rows of each
+                environment than a transition spans: none could ever be sampled.
         """
         n = self.n_envs
+        if self.buffer_size < self._least_rows:
+            raise ValueError(
+                f"buffer_size holds {self.buffer_size} rows of each of {n} environments, expected at least "
+                f"{self._least_rows}: n_steps is {self.n_steps}"
+            )
         before, after = self._arrays(obs), self._arrays(next_obs)
         ended = np.asarray(done, np.bool_)
         terminated, truncated = ended, self._no_env

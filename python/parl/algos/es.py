@@ -29,7 +29,7 @@ from parl.algos.common.population import (
     noise,
 )
 from parl.errors import NonFiniteError
-from parl.nets import check_actions, check_observations, copy_named, named_weights, warn_unreached_bounds
+from parl.nets import check_actions, check_observations, copy_named, named_weights
 from parl.ops.adam import adam_step
 from parl.ops.bounds import check_above_zero, check_bounds
 from parl.types import Array, EnvSpec, Member, Preset
@@ -190,10 +190,12 @@ class ESLearner:
 class ES:
     """Creates policies, learners and decoders. See :class:`parl.types.PopulationAlgorithm`."""
 
+    first_deviation = 1.0
+    """Estimated standard deviation of the first networks' continuous actions around 0."""
+
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_observations(config.algorithm_name, spec, ("vector", "image"), config.images)
         check_actions(config.algorithm_name, spec, "discrete", "continuous")
-        warn_unreached_bounds(config.algorithm_name, spec, 1.0)
         self.config = config
         self.spec = spec
 

@@ -53,9 +53,11 @@ _INDEX = np.dtype([("position", "<u8"), ("steps", "<u4"), ("end", "u1"), ("episo
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as JSON has it."""
+    """A number or a dtype of numpy as JSON has it."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
     raise TypeError(f"{value!r} of {type(value).__name__} cannot be a part of a dataset's header")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,12 +109,11 @@ def record(
     if given.get("modifications") is not None:
         about["modifications"] = given["modifications"]
     header = header_of(game, options, consoles, about)
-    writer = Writer(path, header, compress=compress, overwrite=overwrite)
     try:
-        _play(consoles, shown, act, rng, steps, writer, progress)
-        return load(writer.finish())
+        with contextlib.closing(Writer(path, header, compress=compress, overwrite=overwrite)) as writer:
+            _play(consoles, shown, act, rng, steps, writer, progress)
+            return load(writer.finish())
     finally:
-        writer.close()
         consoles.close()
         if shown is not None:
             shown.close()

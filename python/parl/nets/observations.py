@@ -119,13 +119,14 @@ def check_actions(name: str, spec: EnvSpec, *kinds: Literal["discrete", "continu
     )
 
 
-def warn_unreached_bounds(name: str, spec: EnvSpec, deviation: float) -> None:
+def warn_unreached_bounds(name: str, spec: EnvSpec, deviation: float, stacklevel: int) -> None:
     """Warns if all actions of the first policy are clipped to one bound.
 
     Args:
         name: of the algorithm.
         spec: describes the actions.
         deviation: standard deviation of the first policy's actions, whose mean is about 0.
+        stacklevel: level of the code that is warned, as for ``warnings.warn`` called by the caller.
     """
     for low, high in zip(spec.action_low, spec.action_high, strict=True):
         if low >= 3 * deviation or high <= -3 * deviation:
@@ -133,7 +134,7 @@ def warn_unreached_bounds(name: str, spec: EnvSpec, deviation: float) -> None:
                 f"{name}: actions are in {low:g}..{high:g}, but those of the first policy are about 0 +- "
                 f"{deviation:g} and are all clipped to one bound, from which nothing can be learned: wrap "
                 "the environment in gymnasium.wrappers:RescaleAction(min_action=-1.0,max_action=1.0)",
-                stacklevel=4,
+                stacklevel=stacklevel + 1,
             )
             return
 

@@ -163,6 +163,11 @@ def train(
     hooks = CallbackList(callbacks, make_loggers(settings.logger))
     made = make_algorithm(name, own, spec)
     init_from = saved_learner(name, settings, own, made, maker)
+    deviation: float | None = getattr(made, "first_deviation", None)
+    if deviation is not None and init_from is None:
+        from parl.nets import warn_unreached_bounds
+
+        warn_unreached_bounds(name, spec, deviation, stacklevel=3)  # `train` is decorated
     group = _join_process_group(name, settings.device)
     is_follower = group is not None and group.rank > 0
     progress = Progress(settings.total_steps, settings.quiet or is_follower, settings.verbose)

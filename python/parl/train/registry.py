@@ -64,7 +64,8 @@ def register_algorithm(name: str, algorithm: type[RegisteredAlgorithm]) -> None:
         if point.module.split(".")[0] != algorithm.__module__.split(".")[0]:
             raise ConfigError(f"algorithm {name!r} exists already: {_shown(point)}; choose another name")
     # Error messages begin with it. A class of parl's, and one that sets it, keeps its own.
-    if "algorithm_name" not in vars(algorithm.Config):
+    config = algorithm.Config
+    if "algorithm_name" not in vars(config) and config.__module__.partition(".")[0] != "parl":
         algorithm.Config.algorithm_name = name
     # A class of the same place replaces the earlier one: a cell of a notebook is run again.
     _REGISTERED[name] = algorithm

@@ -14,7 +14,7 @@ from torch import Tensor
 from parl.algos.common.on_policy import OnPolicyAlgorithm, OnPolicyConfig, OnPolicyLearner, check_vectors
 from parl.algos.common.seeded import DevicePolicy, SeededPolicy
 from parl.errors import ConfigError
-from parl.nets import flatten, warn_unreached_bounds
+from parl.nets import flatten
 from parl.nets.actor_critic import ActorCritic, UserActorCritic
 from parl.nets.masks import MaskedActorCritic, MaskedRecurrentActorCritic, MaskedRows, MaskedUserActorCritic
 from parl.nets.observations import DictTorso, RowTorso
@@ -334,16 +334,17 @@ class ActorCriticAlgorithm(OnPolicyAlgorithm):
     learner: type[ActorCriticLearner]
     takes_masks: bool = True
     """Whether policies choose valid actions only, if environments report masks."""
-    explores: bool = True
-    """Whether it learns from actions that its own policy draws."""
 
     def __init__(self, config: ActorCriticConfig, spec: EnvSpec) -> None:
         super().__init__(config, spec)
         check_vectors(config, spec, images=config.own is None and not config.lstm)
         if config.own is not None:
             make_network(config, spec)  # raises its errors before the run starts
-        elif self.explores:
-            warn_unreached_bounds(config.algorithm_name, spec, math.exp(config.initial_log_std))
+
+    @property
+    def first_deviation(self) -> float | None:
+        """Standard deviation of the first policy's actions around 0; None with a network of one's own."""
+        return None if self.config.own is not None else math.exp(self.config.initial_log_std)
 
     @property
     def memory(self) -> int:
