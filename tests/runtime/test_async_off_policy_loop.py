@@ -303,7 +303,7 @@ def test_an_interrupted_run_keeps_its_replay_if_an_actor_does_not_park(clock, mo
     loop = make_loop(clock)
     ours, theirs = CONTEXT.Pipe()
     loop._actors, loop._freezing, loop._allreduce = [Worker("actor 0", None, ours)], object(), object()
-    monkeypatch.setattr(asynchronous, "ANSWER_S", 600.0 if interrupted else 0.0)
+    monkeypatch.setattr(asynchronous, "ANSWER_S", 1.0 if interrupted else 0.0)
     monkeypatch.setattr(workers, "INTERRUPTED_S", 0.0)
     loop._interrupted, replay = interrupted, loop._replay
     error = contextlib.nullcontext() if interrupted else pytest.raises(WorkerTimeoutError, match="within 0 s")
