@@ -245,7 +245,14 @@ def interrupts(monkeypatch):
     return at
 
 
-PPO = {"schedule": "deterministic", "num_envs": 2, "rollout_steps": 16, "hidden": (4,), "quiet": True}
+PPO = {
+    "schedule": "deterministic",
+    "num_envs": 2,
+    "rollout_steps": 16,
+    "hidden": (4,),
+    "epochs": 1,
+    "quiet": True,
+}
 
 
 def evaluations_of(run):
@@ -260,7 +267,7 @@ def ppo_on_cart_poles(path, name, **options):
 
 @pytest.mark.parametrize("back", [0, 7])
 def test_ctrl_c_before_an_evaluation_does_not_skip_it(back, tmp_path, interrupts):
-    options = {"total_steps": 1_200, "evaluation_every": 350}
+    options = {"total_steps": 800, "evaluation_every": 350}
     interrupts()
     whole = ppo_on_cart_poles(tmp_path, "whole", **options)
     interrupts(step=Interrupted.before_evaluation - back)
@@ -277,7 +284,7 @@ def test_ctrl_c_before_an_evaluation_does_not_skip_it(back, tmp_path, interrupts
 
 
 def test_ctrl_c_in_a_slow_evaluation_does_not_skip_it(tmp_path, interrupts, monkeypatch):
-    options = {"total_steps": 1_200, "evaluation_every": 350}
+    options = {"total_steps": 800, "evaluation_every": 350}
     interrupts()
     whole = ppo_on_cart_poles(tmp_path, "whole", **options)
     monkeypatch.setattr(trainer, "_ANSWER_S", 0.1)
@@ -289,7 +296,7 @@ def test_ctrl_c_in_a_slow_evaluation_does_not_skip_it(tmp_path, interrupts, monk
 
 
 def test_ctrl_c_in_a_slow_confirmation_repeats_both_evaluations(tmp_path, interrupts, monkeypatch):
-    options = {"total_steps": 1_200, "stop_at_return": 5.0}
+    options = {"total_steps": 800, "stop_at_return": 5.0}
     interrupts()
     whole = ppo_on_cart_poles(tmp_path, "whole", **options)
     assert whole.stopped == "stop_at_return"
@@ -313,7 +320,7 @@ def test_checkpoints_of_older_versions_do_not_say_whether_a_check_was_made(tmp_p
 
     monkeypatch.setattr(trainer.Trainer, "_state", older)
     run = train("ppo", "CartPole-v1", total_steps=64, runs=str(tmp_path), **PPO)
-    assert resume(run.path, total_steps=128).env_steps >= 128
+    assert resume(run.path, total_steps=200).env_steps >= 200
 
 
 def test_a_deterministic_run_is_saved_before_its_last_evaluation(tmp_path):

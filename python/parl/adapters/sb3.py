@@ -125,6 +125,7 @@ class UniformReplayBuffer(ReplayBuffer):
         self.buffer_size = max(int(buffer_size) // n_envs, 1)
         # A smaller buffer is for models that are loaded to play: no row can be added to it.
         self._least_rows = n_steps + int(optimize_memory_usage)
+        self._capacity = max(self.buffer_size, self._least_rows) * n_envs
         self.optimize_memory_usage = optimize_memory_usage
         self.handle_timeout_termination = handle_timeout_termination
         self.n_steps, self.gamma = n_steps, gamma
@@ -163,7 +164,7 @@ class UniformReplayBuffer(ReplayBuffer):
         self._expected: list[NDArray[Any]] | None = None
 
     def _make(self, fields: dict[str, Any]) -> PrioritizedReplay:
-        return UniformReplay(self.buffer_size * self.n_envs, fields, **self._settings())
+        return UniformReplay(self._capacity, fields, **self._settings())
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -430,7 +431,7 @@ class PrioritizedReplayBuffer(UniformReplayBuffer):
 
     def _make(self, fields: dict[str, Any]) -> PrioritizedReplay:
         return PrioritizedReplay(
-            self.buffer_size * self.n_envs,
+            self._capacity,
             fields,
             alpha=self.alpha,
             epsilon=self.epsilon,
