@@ -321,7 +321,7 @@ def test_a_loaded_policy_keeps_wrappers_that_are_text_or_says_which_it_cannot_ap
     assert load(run.path, env=lambda: gymnasium.make("CartPole-v1")).env_maker(1).num_envs == 1
 
 
-class Far(gymnasium.Env):
+class FarBounds(gymnasium.Env):
     """Its actions are in 100..200."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
@@ -335,7 +335,7 @@ class Far(gymnasium.Env):
         return np.zeros(2, np.float32), float(action[0]), bool(self.np_random.random() < 0.2), False, {}
 
 
-class Near(Far):
+class NearBounds(FarBounds):
     """Its actions are in -1..1."""
 
     action_space = gymnasium.spaces.Box(-1, 1, (1,))
@@ -349,11 +349,11 @@ def test_bounds_that_the_first_policy_does_not_reach_are_warned_of(name, tmp_pat
     with pytest.warns(
         UserWarning, match=f"{name}: actions are in 100..200, but those of the first"
     ) as warned:
-        run = train(name, Far, **options)
+        run = train(name, FarBounds, **options)
     assert [one.filename for one in warned] == [__file__]
     # Here a warning would be an error.
-    parl.load(run.path, "last", env=Far)
-    train(name, Far, **options, init_from=str(run.path))
-    train(name, Near, **options)
+    parl.load(run.path, "last", env=FarBounds)
+    train(name, FarBounds, **options, init_from=str(run.path))
+    train(name, NearBounds, **options)
     if name == "a2c":
-        train(name, Far, initial_log_std=4.0, **options)
+        train(name, FarBounds, initial_log_std=4.0, **options)

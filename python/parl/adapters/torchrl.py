@@ -331,8 +331,9 @@ class TensorDictPrioritizedReplayBuffer(_TorchRLBuffer):
         if self._sync:
             self.set_sampler(ours)
             # As TorchRL's constructor does for its own sampler.
-            if len(self._storage):
-                ours.mark_update(np.arange(len(self._storage)), storage=self._storage)
+            storage: Any = self._storage
+            if len(storage):
+                ours.mark_update(np.arange(len(storage)), storage=storage)
         else:
             self._prioritized_sampler = ours
         ours._rng = theirs._rng

@@ -108,7 +108,10 @@ class BC(ActorCriticAlgorithm):
     learner = BCLearner
     kinds = ("vector", "image")
     takes_masks = False
-    first_deviation = None  # the actions that it learns from are recorded
+
+    @property
+    def first_deviation(self) -> None:
+        """None: the actions that it learns from are recorded."""
 
     def __init__(self, config: Config, spec: EnvSpec) -> None:
         check_actions(config.algorithm_name, spec, "discrete", "continuous")

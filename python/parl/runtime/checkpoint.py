@@ -55,7 +55,7 @@ def write(
     state = learner.state_dict()
     check_state(state, "the learner cannot be saved")
     with (folder / "learner.pt").open("wb") as file:
-        writer = _Writer(file)
+        writer: Any = _Writer(file)
         torch.save(state, writer)
         if writer.error is not None:
             raise writer.error
