@@ -402,14 +402,22 @@ def test_a_run_is_not_interrupted_by_the_end_of_its_terminal_under_nohup(before,
 
 def test_a_process_that_is_forked_in_a_run_can_be_terminated(monkeypatch):
     monkeypatch.setattr(trainer, "_ANSWER_S", 0.05)
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def work():
+        theirs.send("begun")  # Python drops signals that arrive during the fork.
+        time.sleep(600)
+
     with trainer._signals(lambda: None):
-        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,), daemon=True)
+        process = context.Process(target=work, daemon=True)
         process.start()
+        assert ours.poll(60)
         process.terminate()
         process.join(30)
         status = process.exitcode
         process.kill()
-    assert status == 128 + signal.SIGTERM
+    assert status == -signal.SIGALRM
 
 
 def test_processes_that_are_forked_in_a_run_ignore_its_signals():

@@ -662,10 +662,10 @@ class _signals:  # noqa: N801 - a context manager, used like a function
     def _handle(self, number: int, frame: object) -> None:
         if os.getpid() != self._process:
             if number == signal.SIGTERM:
-                # Of terminate(), or of all processes of the run, which the driver saves meanwhile.
-                end = threading.Timer(_ANSWER_S, os._exit, (128 + number,))
-                end.daemon = True
-                end.start()
+                # Of terminate(), or of all processes of the run, which the driver saves meanwhile. Not a
+                # thread: this may be within the start of the process, where locks of `threading` are held.
+                signal.signal(signal.SIGALRM, signal.SIG_DFL)
+                signal.setitimer(signal.ITIMER_REAL, _ANSWER_S)
             return
         if self._timed_out:
             self._timed_out = False
